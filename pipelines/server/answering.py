@@ -12,10 +12,12 @@ import json
 import math
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
+
+import starlette.requests
 
 from common.config import Section, checked
 from common.errors import UserError
@@ -36,6 +38,24 @@ def usable(answer: dict[str, Plain]) -> dict[str, Plain]:
     if "error" in answer:
         raise Refused(422, str(answer["error"]))
     return answer
+
+
+async def unless_gone(request: starlette.requests.Request, work: Coroutine[object, object, Result]) -> Result:
+    """Return the result of `work`, which is cancelled when the client disconnects."""
+
+    async def leaves() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    answer, gone = asyncio.ensure_future(work), asyncio.ensure_future(leaves())
+    try:
+        await asyncio.wait([answer, gone], return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            raise Refused(499, "the client has gone")
+        return answer.result()
+    finally:
+        answer.cancel()
+        gone.cancel()
 
 
 OnEnd = Callable[[Plain], object]  # gets the reason why a text ended

@@ -7,9 +7,8 @@ import functools
 import re
 import textwrap
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from fastapi import FastAPI, Request, Security
 from fastapi.exceptions import RequestValidationError
@@ -29,14 +28,13 @@ from common.plain import Plain
 from pipelines.answers.command_inputs import described as described_fields
 from pipelines.report.markup import beside
 from pipelines.server import schemas
-from pipelines.server.answering import Answering, usable
+from pipelines.server.answering import Answering, unless_gone, usable
 from pipelines.server.guard import Guard
 from pipelines.server.limits import Limits, Refused
 from pipelines.server.metrics import Metrics
 from pipelines.server.sent import Answer, Events, to_json
 from pipelines.server.text_routes import Completions
 
-Result = TypeVar("Result")
 PAGE = Path(__file__).resolve().parent / "page"
 ERRORS = {"description": "what is wrong, as `error`; 422 for unusable inputs, 429 for too many requests"}
 
@@ -149,24 +147,6 @@ async def _unusable(request: Request, error: Exception) -> Response:
     return Answer({"error": str(error)}, 422)
 
 
-async def _unless_gone(request: Request, work: Coroutine[object, object, Result]) -> Result:
-    """Return the result of `work`, which is cancelled when the client disconnects."""
-
-    async def leaves() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-
-    answer, gone = asyncio.ensure_future(work), asyncio.ensure_future(leaves())
-    try:
-        await asyncio.wait([answer, gone], return_when=asyncio.FIRST_COMPLETED)
-        if not answer.done():
-            raise Refused(499, "the client has gone")
-        return answer.result()
-    finally:
-        answer.cancel()
-        gone.cancel()
-
-
 def _add_run(app: FastAPI, run: Answering, limits: Limits) -> None:
     """Add the routes of a run; requests its models cannot answer are refused, and left out of the schema."""
     inputs = run.trained.inputs
@@ -174,7 +154,7 @@ def _add_run(app: FastAPI, run: Answering, limits: Limits) -> None:
     async def predict(request: Request, body: schemas.Predict) -> Response:
         if len(body.inputs) > limits.inputs:
             raise Refused(413, f"{len(body.inputs)} inputs are more than the {limits.inputs} of a request")
-        outputs = await _unless_gone(request, run.answers(body.inputs, body.settings))
+        outputs = await unless_gone(request, run.answers(body.inputs, body.settings))
         status = 200 if any("error" not in output for output in outputs) else 422
         return Answer({"outputs": outputs, "verdict": run.verdict}, status)
 

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 from urllib.parse import quote
 
+from starlette.requests import Request
 from starlette.responses import Response
 
 from common.disk.files import remove, write_text
 from common.plain import Plain
 from pipelines.server import schemas
-from pipelines.server.answering import Answering, usable
+from pipelines.server.answering import Answering, unless_gone, usable
 from pipelines.server.limits import Limits, Refused
 from pipelines.server.sent import Answer, Events
 
@@ -117,10 +118,11 @@ class Completions:
         while isinstance(model, Suggesting) and not await run.run(lambda: model.read_ahead(document, AT_ONCE)):
             pass
 
-    async def generate(self, body: schemas.Generate) -> Response:
+    async def generate(self, request: Request, body: schemas.Generate) -> Response:
         """Continue a text."""
         settings = {"length": body.max_length, "temperature": body.temperature}
-        return Answer(await _completed(self._form()[0], body.field_type, body.prompt, settings))
+        completed = _completed(self._form()[0], body.field_type, body.prompt, settings)
+        return Answer(await unless_gone(request, completed))
 
     def _form(self, name: str | None = None) -> tuple[Answering, object]:
         forms = {each: run for each, run in self.runs.items() if "field" in run.trained.inputs.input.model_fields}
@@ -133,19 +135,21 @@ class Completions:
         about = {"object": "model", "created": 0, "owned_by": "this server"}
         return Answer({"object": "list", "data": [{"id": name, **about} for name in self.runs]})
 
-    async def complete(self, body: schemas.Completion) -> Response:
+    async def complete(self, request: Request, body: schemas.Completion) -> Response:
         """Complete one prompt or several."""
         if body.suffix:
             raise Refused(400, "suffix: the models write from left to right and ignore what follows; leave it out")
         prompts = [body.prompt] if isinstance(body.prompt, str) else list(body.prompt)
-        return await self._answered(body, prompts, "text", bool(body.echo))
+        return await self._answered(request, body, prompts, "text", bool(body.echo))
 
-    async def chat(self, body: schemas.Chat) -> Response:
+    async def chat(self, request: Request, body: schemas.Chat) -> Response:
         """Continue the text of a conversation."""
         prompt = "\n\n".join(message.text for message in body.messages if message.text)
-        return await self._answered(body, [prompt], "message", False)
+        return await self._answered(request, body, [prompt], "message", False)
 
-    async def _answered(self, body: schemas.OpenAI, prompts: Sequence[str], key: str, echo: bool) -> Response:
+    async def _answered(
+        self, request: Request, body: schemas.OpenAI, prompts: Sequence[str], key: str, echo: bool
+    ) -> Response:
         """Return completions in OpenAI's format, with texts at `key`, as one object or a stream of chunks."""
         if (run := self.runs.get(body.model)) is None:
             raise Refused(404, f"no text run {body.model!r} is served; there are {', '.join(self.runs)}")
@@ -164,7 +168,7 @@ class Completions:
             has = "streams have" if has_logprobs else f"{run.name} has"
             raise Refused(400, f"logprobs: {has} none; leave out logprobs{' or stream' * has_logprobs}")
         if not body.stream:
-            answers = [usable(answer) for answer in await run.answers(inputs, settings)]
+            answers = [usable(answer) for answer in await unless_gone(request, run.answers(inputs, settings))]
             texts = [prompt * echo + str(answer["text"]) for prompt, answer in zip(asked, answers, strict=True)]
             choices = [_choice(index, key, text, answers[index]["finish"]) for index, text in enumerate(texts)]
             for choice, answer, prompt in zip(choices, answers, asked, strict=True):

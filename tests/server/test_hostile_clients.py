@@ -133,6 +133,23 @@ def test_what_nobody_waits_for_any_longer_is_not_computed(word, monkeypatch):
         assert len(computed) <= number + 1 < 64
 
 
+@pytest.mark.parametrize("path", ["/v1/completions", "/runs/tinystories/small/predict"])
+def test_what_a_client_that_is_gone_asked_for_is_not_computed(word, path, monkeypatch):
+    def slow(_, asked, settings):
+        computed.extend(asked)
+        time.sleep(0.05)
+        return [{"text": "", "finish": "length"} for _ in asked]
+
+    computed = []
+    monkeypatch.setattr(Trained, "together", slow)
+    body = {"model": "tinystories/small", "prompt": ["A"] * 64} if "v1" in path else {"inputs": [{"prompt": "A"}] * 64}
+    with served([word], Limits(), at_once=1) as port:
+        with begun(port, path, body):
+            assert until(lambda: len(computed) > 2, LONG)
+        until_closed(port)
+        assert len(computed) < 32
+
+
 def test_requests_for_many_answers_take_turns_with_others(word, monkeypatch):
     first, computed, together = threading.Event(), [], Trained.together
 
