@@ -169,22 +169,20 @@ def test_decisions_that_keep_nothing_are_told(firm, tmp_path):
 
 
 def test_what_a_review_adds_is_masked_in_all_documents_or_in_one(firm, tmp_path):
-    said = "Price signs, asked by Mark Price; PRICE, MARK and mp check the price of Block Q7. PQR-0815 is old.\n"
+    said = "Price signs, asked by Mark Price; PRICE, MARK and mp check the price of Ramp Q7. PQR-0815 is old.\n"
     for name in ("one.txt", "two.txt"):
         (firm / name).write_text(f"About {name}.\n" + said * 40)
     reviewed = tmp_path / "reviewed.csv"
-    rows = [",name,Mark Price,add", ",name,mp,add", "two.txt,site,block  q7,add", ",project,PQR-0815,add"]
+    rows = [",name,Mark Price,add", ",name,mp,add", "two.txt,site,ramp  q7,add", ",project,PQR-0815,add"]
     reviewed.write_text("\n".join(["document,kind,text,decision", *rows]))
     data.prepare(config(firm, reviewed=str(reviewed)), tmp_path / "out")
     texts = read(tmp_path / "out")
     masked = "<name> signs, asked by <name>; <name> and <name> check the price of {}. <project> is old."
-    assert texts["one.txt"][0].split("\n")[1] == masked.format("Block Q7")
+    assert texts["one.txt"][0].split("\n")[1] == masked.format("Ramp Q7")
     assert texts["two.txt"][0].split("\n")[1] == masked.format("<site>")
     table = (tmp_path / "out" / "masked.csv").read_text(encoding="utf-8-sig")
     listed = list(csv.DictReader(io.StringIO(table)))
-    assert {("two.txt", "site", "Block Q7", "40")} <= {
-        (r["document"], r["kind"], r["text"], r["times"]) for r in listed
-    }
+    assert {("two.txt", "site", "Ramp Q7", "40")} <= {(r["document"], r["kind"], r["text"], r["times"]) for r in listed}
     reviewed.write_text("kind,text,decision\nperson,Mark Price,add\n")
     with pytest.raises(UserError, match=r"a kind to add is one of key, .*name, not 'person'"):
         data.prepare(config(firm, reviewed=str(reviewed)), tmp_path / "wrong")
@@ -275,13 +273,13 @@ def test_files_that_cannot_be_used_are_left_out_on_demand(firm, tmp_path):
 
 
 def test_encodings_may_be_mixed(firm, tmp_path):
-    (firm / "plan-b.txt").write_bytes(((firm / "plan-b.txt").read_text() + " M\u00fcller").encode("cp1252"))
-    (firm / "plan-c.txt").write_bytes(((firm / "plan-c.txt").read_text() + " M\u00fcller").encode("utf-16"))
-    (firm / "plan-d.txt").write_bytes(((firm / "plan-d.txt").read_text() + " M\u00fcller").encode("utf-8-sig"))
+    (firm / "plan-b.txt").write_bytes(((firm / "plan-b.txt").read_text() + " gr\u00fcner").encode("cp1252"))
+    (firm / "plan-c.txt").write_bytes(((firm / "plan-c.txt").read_text() + " gr\u00fcner").encode("utf-16"))
+    (firm / "plan-d.txt").write_bytes(((firm / "plan-d.txt").read_text() + " gr\u00fcner").encode("utf-8-sig"))
     facts = data.prepare(config(firm), tmp_path / "out")
     texts = datasets.load_from_disk(tmp_path / "out")
     endings = {row["name"]: row["text"][-7:] for row in texts}
-    assert [endings[f"plan-{letter}.txt"] for letter in "bcd"] == [" M\u00fcller"] * 3
+    assert [endings[f"plan-{letter}.txt"] for letter in "bcd"] == [" gr\u00fcner"] * 3
     warned = {name: each["warnings"] for name, each in facts["files"].items() if each["warnings"]}
     assert warned == {"plan-b.txt": ["lines that are not UTF-8 and were read as cp1252: 1"]}
 

@@ -90,7 +90,8 @@ def clean(
         text = masker.spans(text, "name", NAME, reader.names())
         for kind in KINDS:
             if kind and (mask or kind != "telephone"):
-                text = masker.spans(text, kind, MASK_OF[kind], runs(text, masker.tags, kind))
+                kept = [said for its, said in keep if its == kind]
+                text = masker.spans(text, kind, MASK_OF[kind], runs(text, masker.tags, kind, kept))
     return Cleaned(text, counts, tuple(masker.found))
 
 

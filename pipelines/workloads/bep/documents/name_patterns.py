@@ -22,6 +22,7 @@ LABEL = re.compile(
 )
 # The end of a letter or a message, with the name below it or behind it.
 CLOSING = re.compile(rf"^[> ]*(?i:{WORDS['closings']})[,.!]?[> \n]+(?P<who>[^\n]{{2,40}})$", re.MULTILINE)
+FIRST = re.compile(r"(?:^|[\n|;:(/\u2013-]) ?$")  # in a line, a cell or an item of a list
 PARTED = re.compile(r"[|,;]|^(?:\S+ ){1,3}[-\u2013\u2014] ")  # "ADA LOVELACE - LEAD", "ROW | ADA LOVELACE"
 CHECKERS = re.compile(WORDS["checkers"], re.I)  # headings of cells that may hold initials alone
 STRONG = re.compile(rf"(?:(?:project|team|model|key|client|current) )?(?:{WORDS['labels']})(?:\(s\))?", re.I)
@@ -36,6 +37,10 @@ FIRM_BEHIND = re.compile(rf" (?:{FIRM.pattern}|(?:{_PARTNERS})(?![\w-]))", re.I)
 NO_NAME = re.compile(rf"{FIRM.pattern}|(?i:{WORDS['titles']})|(?-i:{WORDS['after_names']})", re.I)
 _PLACE = re.compile(rf"(?:^|[^\w])(?:{WORDS['before_places']})\.? (?:(?:de|du|des|di|della|la) )?$", re.I)
 PLACE = lru_cache(256)(_PLACE.search)
+INVERTED = re.compile(
+    rf"(?<![\w-])(?<![{UPPER}]\.)((?:(?i:{_PARTICLE}) ){{0,3}}{WORD})"
+    rf"(?=, ({WORD}|{_INITIAL})((?: {_PARTICLE})?(?= ?(?:$|[\n|;(]))|)(?! [{UPPER}]|[\w@]))"
+)
 # "modelled by Ada Lovelace"
 BY = re.compile(rf"(?:^|\W)(?:{WORDS['before_persons']}) $", re.I)
 ASKED = re.compile(rf"(?:^|\W)(?:{WORDS['before_one_name']}) $", re.I)  # "ask for Ada"

@@ -106,7 +106,7 @@ class Reader:
                     self._expect(begin, end, 3)
         edges = {each.begin for each in found}, {each.end for each in found}
         beside = [name for run in runs for name in self._in_run(run, edges)]
-        found, listed = [*found, *beside], list(self._listed())
+        found, listed = [*found, *beside, *self._inverted(runs)], list(self._listed())
         whole = (n for n in found if not any(n.begin < each.begin < n.end < each.end for each in listed))
         begun = {name.begin: name for name in [*whole, *listed]}
         spans = _apart((name.begin, name.end) for name in begun.values())
@@ -270,6 +270,22 @@ class Reader:
         before = re.search(rf"{patterns.JOINED}$", self.text[start:begin])
         after = re.match(patterns.JOINED, self.text[end : end + 50])
         return bool((before and start + before.start() in ends) or (after and end + after.end() in begins))
+
+    def _inverted(self, runs: list[list[Piece]]) -> Iterator[Name]:
+        """Yield names such as "Lovelace, Ada"."""
+        given_names, surnames = listed_names()
+        begins = {piece.begin for run in runs for piece in run}
+        for match in patterns.INVERTED.finditer(self.text):
+            surname, given = match[1].split()[-1], match[2]
+            known = given in given_names, surname.title() in surnames
+            capitals = surname.isupper()
+            shown = len(surname) > 4 and sound(given) > UNLIKELY if capitals else self.expected[match.start()] > 0
+            before = self.text[max(0, match.start() - 2) : match.start()]
+            first = known[1] or " " in match[1] or self.expected[match.start()] or patterns.FIRST.search(before)
+            certain = shown or (known[0] and surname not in given_names and first) or (capitals and any(known))
+            plain = given.isupper() or self._ordinary(given) or (self._ordinary(surname) and not all(known))
+            if certain and match.start() in begins and not plain:
+                yield Name(match.start(), match.end(3), (given, surname), STRONG_ENOUGH)
 
     def _listed(self) -> Iterator[Name]:
         """Yield where the text names one of the given persons, a surname before a given name or behind it."""

@@ -6,7 +6,7 @@ have it, and the words around it. tests/workloads/bep/documents/tagging.py train
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -64,12 +64,16 @@ def _tagged(text: str) -> bytes:
     return bytes(tags)
 
 
-def runs(text: str, tags: bytes, kind: str) -> Iterator[tuple[int, int]]:
-    """Yield (begin, end) of what is tagged as a kind, from its first letter or figure to the last."""
+def runs(text: str, tags: bytes, kind: str, keep: Collection[str] = ()) -> Iterator[tuple[int, int]]:
+    """Yield (begin, end) of what is tagged as a kind, to the end of a word, but for parts of texts to `keep`."""
     for run in re.finditer(re.escape(bytes([[*KINDS].index(kind)])) + b"+", tags):
         whole, goes_on = WHOLE.search(text, *run.span()), text.endswith(ADDRESS, 0, run.start())
         if whole and (goes_on or kind != "address" or MORE_THAN_A_TOWN.search(whole[0])):
-            yield whole.span()
+            end = whole.end()
+            while text[end : end + 1].isalnum():
+                end += 1
+            if not any(text[whole.start() : end] in each for each in keep):
+                yield whole.start(), end
 
 
 @cache

@@ -102,6 +102,7 @@ def test_terms_of_building_are_no_names(text):
         "Unterlagen\n\nTirell Hadovan\n\nSeite",
         "The models are kept by the office and Kadrin Obešek, who left.",
         "The workshop is led on Mondays. Mirolda Vanesku leads it.",
+        "Checked on site by KRELSTIN, Vemalu. Action closed.",
         "Present: Ada Lovelace \n\nThe file is late, AL to check.",
         "CDE log-ins: vobl.s, kdrest",
         "Signed for the Client ........ Mbego Tsvalu",
@@ -127,6 +128,7 @@ def test_a_name_that_no_list_has_is_known_by_its_sound_and_by_what_stands_beside
             "Present: Alan Stone, Priya Menon\n\nThe list is of A. Stone.",
             "Present: <name>, <name>\n\nThe list is of <name>.",
         ),
+        ("STONE, Priya sends the files.", "<name> sends the files."),
         ("Mbego Tsvalu\nDirector, Halcyon Estates", "<name>\nDirector, Halcyon Estates"),
         (
             "Present: Ada Lovelace, Tom Barlow\nItem | Owner\nDoors | AL/TB",
