@@ -96,7 +96,7 @@ class Masker:
 
     def spans(self, text: str, kind: str, mask: str, spans: Iterable[tuple[int, int]]) -> str:
         """Replace what stands at (begin, end), in order."""
-        pieces, tags, place = [], b"", 0
+        pieces, tags, place = [], [], 0
         for begin, end in spans:
             if begin >= place and end > begin and (kind, text[begin:end]) not in self.keep:
                 line = text.rfind("\n", 0, begin) + 1
@@ -104,9 +104,9 @@ class Masker:
                 around = f"{before}[{text[begin:end]}]{after}"
                 self.found.append(Masked(kind, text.count("\n", 0, begin) + 1, text[begin:end], around))
                 pieces += [text[place:begin], mask]
-                tags += self.tags[place:begin] + bytes(len(mask))
+                tags += [self.tags[place:begin], bytes(len(mask))]
                 place = end
-        self.tags = tags + self.tags[place:]
+        self.tags = b"".join([*tags, self.tags[place:]])
         return "".join([*pieces, text[place:]])
 
     def matches(

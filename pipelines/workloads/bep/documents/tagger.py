@@ -6,7 +6,7 @@ have it, and the words around it. tests/workloads/bep/documents/tagging.py train
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -27,7 +27,6 @@ FEWEST = 60  # words and marks of a text; the rules alone read shorter ones
 TOKEN = re.compile(r"[^\W\d_]+|\d+|[^\w\s]|[_\n]")
 PART = re.compile(r"(?s).{1,200000}(?:\n|\Z)|.{200000}")  # read at a time
 WHOLE = re.compile(r"\w(?:.*[\w.])?", re.DOTALL)
-MORE_THAN_A_TOWN = re.compile(r"\d.*?\W\w|\w\W.*?\d|\w\W+\w+\W+\w", re.DOTALL)
 BITS = 20  # of the number of a feature
 # How far from a word which columns of other words' looks are seen, and of pairs of neighbours.
 SEEN = [(offset, column) for offset in (-4, -3, -2, -1, 1, 2, 3, 4) for column in range(2 + (abs(offset) < 3))]
@@ -66,9 +65,10 @@ def _tagged(text: str) -> bytes:
 
 def runs(text: str, tags: bytes, kind: str, keep: Collection[str] = ()) -> Iterator[tuple[int, int]]:
     """Yield (begin, end) of what is tagged as a kind, to the end of a word, but for parts of texts to `keep`."""
+    end = 0
     for run in re.finditer(re.escape(bytes([[*KINDS].index(kind)])) + b"+", tags):
         whole, goes_on = WHOLE.search(text, *run.span()), text.endswith(ADDRESS, 0, run.start())
-        if whole and (goes_on or kind != "address" or MORE_THAN_A_TOWN.search(whole[0])):
+        if whole and whole.start() >= end and (goes_on or kind != "address" or _is_more_than_a_town(whole[0])):
             end = whole.end()
             while text[end : end + 1].isalnum():
                 end += 1
@@ -76,10 +76,18 @@ def runs(text: str, tags: bytes, kind: str, keep: Collection[str] = ()) -> Itera
                 yield whole.start(), end
 
 
+def _is_more_than_a_town(said: str) -> bool:
+    return len(re.findall(r"\w+", said)) > 2 - bool(re.search(r"\d", said))
+
+
 @cache
 def weights() -> tuple[Floats, Floats]:
     """Return the weights (2^BITS, kinds) of features, and those (kinds, kinds) of one kind behind another."""
-    held = load_file(Path(__file__).with_suffix(".safetensors"))
+    return unpacked(load_file(Path(__file__).with_suffix(".safetensors")))
+
+
+def unpacked(held: Mapping[str, Floats]) -> tuple[Floats, Floats]:
+    """Return the weights of a file's tensors: numbers of features, their weights in eight bits, and a scale."""
     table = np.zeros((1 << BITS, len(KINDS)), np.float32)
     table[held["features"]] = held["weights"] * held["scale"]
     return table, held["following"]

@@ -1,6 +1,6 @@
 """Train the weights of pipelines/workloads/bep/documents/tagger.py on the made plans.
 
-    python -m tests.workloads.bep.documents.tagging                 # writes tagger.safetensors; some minutes
+    python -m tests.workloads.bep.documents.tagging                 # writes tagger.safetensors; half a minute
     python -m tests.workloads.bep.documents.tagging FILE [FILE...]  # without these, and counts what is masked in them
 
 What stands beside a file's name is how much of it is found by rules and by weights that did not see the file.
@@ -22,13 +22,14 @@ from torch.nn.utils.rnn import pad_sequence
 from pipelines.workloads.bep.documents import cleaning, tagger
 from tests.workloads.bep.documents import made_plans
 
+PARTS = ("all", "coin", "unseen", "apart", "others", "judge", *made_plans.FIRMS)
 COUNTED = {"twenty_second_firms"}  # never trained on
 FEWEST = 3  # places of a feature that gets a weight
 EPOCHS, RATE, BATCH = 10, 0.05, 32
 SHORTEST = 12  # words of a piece, which ends at the end of a line
 LEAST = 0.1  # the greatest weight of a feature that is kept
 CORPUS = Path(tagger.__file__).parents[1] / "corpus"
-KIND_OF = {"person": "name"}
+KIND_OF = {"person": "name", "user": "name"}
 
 
 def pieces(plan: made_plans.Plan) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -53,17 +54,16 @@ def pieces(plan: made_plans.Plan) -> list[tuple[np.ndarray, np.ndarray]]:
 
 def embedded() -> Iterator[made_plans.Plan]:
     """Yield the embedded plans, which are mostly prose, marked by what rules alone find in them."""
-    kind_of = {"name": "person", "user": "person"}
     for path in sorted(CORPUS.glob("*.md")):
         text = cleaning.clean(path.read_text(encoding="utf-8"), mask=False).text
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(cleaning, "tagged", lambda said: bytes(len(said)))
             found = cleaning.clean(text, mask=True, names=True).masked
-        labels = [made_plans.Label(it.line - 1, kind_of.get(it.kind, it.kind), it.text) for it in found]
+        labels = [made_plans.Label(it.line - 1, it.kind, it.text) for it in found]
         yield made_plans.Plan(path.stem, text, [it for it in labels if KIND_OF.get(it.kind, it.kind) in tagger.KINDS])
 
 
-def fitted(plans: list[made_plans.Plan], epochs: int = EPOCHS, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def fitted(plans: list[made_plans.Plan], epochs: int = EPOCHS) -> tuple[np.ndarray, np.ndarray]:
     """Return the weights of features and of kinds behind another: most likely for the marks, by Adagrad."""
     data = [piece for plan in plans for piece in pieces(plan)]
     counts = np.bincount(np.concatenate([rows.ravel() for rows, _ in data]), minlength=1 << tagger.BITS)
@@ -75,7 +75,7 @@ def fitted(plans: list[made_plans.Plan], epochs: int = EPOCHS, seed: int = 0) ->
     table = torch.zeros(len(used) + 1, size, requires_grad=True)
     following = torch.zeros(size, size, requires_grad=True)
     descent = torch.optim.Adagrad([table, following], lr=RATE)
-    generator = random.Random(seed)
+    generator = random.Random(0)
     for _ in range(epochs):
         generator.shuffle(examples)
         batches = [
@@ -92,7 +92,7 @@ def fitted(plans: list[made_plans.Plan], epochs: int = EPOCHS, seed: int = 0) ->
     return weights, following.detach().numpy()
 
 
-def unlikelihood(table, following, batch) -> torch.Tensor:
+def unlikelihood(table: torch.Tensor, following: torch.Tensor, batch: list) -> torch.Tensor:
     """Return the sum over pieces of -log p(kinds | words)."""
     lengths = [len(kinds) for _, kinds in batch]
     scores = functional.embedding_bag(torch.cat([rows for rows, _ in batch]), table, mode="sum", padding_idx=0)
@@ -120,22 +120,13 @@ def packed(table: np.ndarray, following: np.ndarray) -> dict[str, np.ndarray]:
     }
 
 
-def unpacked(held: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    table = np.zeros((1 << tagger.BITS, len(tagger.KINDS)), np.float32)
-    table[held["features"]] = held["weights"] * held["scale"]
-    return table, held["following"]
-
-
-PARTS = ("all", "coin", "unseen", "apart", "others", "judge", *made_plans.FIRMS)
-
-
 if __name__ == "__main__":
     held = sys.argv[1:]
     seen = [plan for part in PARTS if part not in {*held, *COUNTED} for plan in made_plans.plans(part)]
     weights = packed(*fitted([*seen, *embedded()]))
     if not held:
         save_file(weights, Path(tagger.__file__).with_suffix(".safetensors"))
-    tagger.weights = lambda: unpacked(weights)
+    tagger.weights = lambda: tagger.unpacked(weights)
     for part in held or COUNTED:
         for kind, (precision, recall, count) in made_plans.measured(part)[0].items():
             print(f"{part:22} {kind:10} precision {precision:6.1%}  recall {recall:6.1%}  of {count}")
