@@ -3,7 +3,7 @@
     python -m tests.workloads.bep.documents.made_plans [held_out, fresh, later, sheets, latest, coin, unseen, apart,
         others, judge, first_firms, second_firms, third_firms, fourth_firms, fifth_firms, sixth_firms,
         seventh_firms, eighth_firms, ninth_firms, tenth_firms, eleventh_firms, twelfth_firms,
-        thirteenth_firms, fourteenth_firms ... twenty_second_firms|all] [--quiet] [--listed]
+        thirteenth_firms, fourteenth_firms ... twenty_sixth_firms|all|counted] [--quiet] [--listed]
 
 With --listed, masking is given what a list of the staff has: the persons' whole names, and what stands for them in one
 word: initials, other codes, and logins. All are the 48 plans without coin and what follows it.
@@ -24,8 +24,10 @@ So were tenth_firms.txt and eleventh_firms.txt, four plans of firms of four coun
 tenth_firms.txt only. twelfth_firms.txt and thirteenth_firms.txt, eight plans of firms of eight countries, came before
 their author read the rules, too: rules were mended by the first, and of the second only its figures were looked at.
 So it is with fourteenth_firms.txt and fifteenth_firms.txt, eight plans each in a manner of its own.
-sixteenth_firms.txt to twenty_second_firms.txt are twelve documents each by seven hands who knew neither the rules nor
-each other's plans. The weights of tagger.py are fitted to all files but the last, which is only counted.
+sixteenth_firms.txt to twenty_sixth_firms.txt are twelve or sixteen documents each by eleven hands who knew neither the
+rules nor each other's plans. The weights of tagger.py are fitted to all files but the last five, which are only
+counted; twenty_third_firms.txt to twenty_fifth_firms.txt have many codes, firms that are named like persons and unusual
+addresses.
 """
 
 import random
@@ -42,6 +44,7 @@ from pipelines.workloads.bep.documents import cleaning
 FOLDER = Path(__file__).with_name("plans")
 SEED = 34
 FIRMS = [path.stem for path in sorted(FOLDER.glob("*_firms.txt"))]
+COUNTED = [f"twenty_{number}_firms" for number in ("second", "third", "fourth", "fifth", "sixth")]
 KINDS = {"t": "telephone", "a": "address", "p": "project", "c": "client", "s": "site", "e": "email"}
 EASTERN = {"zh", "ja_ko"}
 TITLES = frozenset(
@@ -173,6 +176,10 @@ def plans(part: str) -> Iterator[Plan]:
     """The plans of a file or of all, filled with names; each name occurs in one plan."""
     if part == "all":
         for each in ("development", "held_out", "fresh", "later", "sheets", "latest"):
+            yield from plans(each)
+        return
+    if part == "counted":
+        for each in COUNTED:
             yield from plans(each)
         return
     if part == "sheets":

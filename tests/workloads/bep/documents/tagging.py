@@ -23,7 +23,6 @@ from pipelines.workloads.bep.documents import cleaning, tagger
 from tests.workloads.bep.documents import made_plans
 
 PARTS = ("all", "coin", "unseen", "apart", "others", "judge", *made_plans.FIRMS)
-COUNTED = {"twenty_second_firms"}  # never trained on
 FEWEST = 3  # places of a feature that gets a weight
 EPOCHS, RATE, BATCH = 10, 0.05, 32
 SHORTEST = 12  # words of a piece, which ends at the end of a line
@@ -122,11 +121,11 @@ def packed(table: np.ndarray, following: np.ndarray) -> dict[str, np.ndarray]:
 
 if __name__ == "__main__":
     held = sys.argv[1:]
-    seen = [plan for part in PARTS if part not in {*held, *COUNTED} for plan in made_plans.plans(part)]
+    seen = [plan for part in PARTS if part not in {*held, *made_plans.COUNTED} for plan in made_plans.plans(part)]
     weights = packed(*fitted([*seen, *embedded()]))
     if not held:
         save_file(weights, Path(tagger.__file__).with_suffix(".safetensors"))
     tagger.weights = lambda: tagger.unpacked(weights)
-    for part in held or COUNTED:
+    for part in held or ["counted"]:
         for kind, (precision, recall, count) in made_plans.measured(part)[0].items():
             print(f"{part:22} {kind:10} precision {precision:6.1%}  recall {recall:6.1%}  of {count}")
