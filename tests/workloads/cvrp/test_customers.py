@@ -492,6 +492,16 @@ def test_opening_hours_are_kept_whatever_their_columns_are_called_and_the_line_s
     assert "not used" not in found
 
 
+def test_evaluations_name_their_own_keys_and_nothing_else_is_changed(tmp_path, capsys):
+    text = "name,lat,lon,demand,open,close,ramp without step\nYard,52.5,13.4,,7:00,18:00,\na,52.6,13.5,7,8:30,9:00,1\n"
+    read(written(tmp_path, text), capacity=10)
+    said = capsys.readouterr().err
+    assert (
+        "no time for service without evaluation.service_times=5 or the like, 60 km/h without evaluation.speed" in said
+    )
+    assert "not used: ramp without step" in said
+
+
 def test_hours_in_one_column_are_taken_apart_and_columns_that_are_not_used_are_named(tmp_path):
     text = "name,lat,lon,demand,Zeitfenster,Phone,Servicezeit\nYard,52.5,13.4,,7:00-18:00,,\n"
     text += "a,52.6,13.5,7,8:30 bis 9,1,5\n"

@@ -14,7 +14,7 @@ from pipelines.workloads.bep.documents.lexicon import UPPER, lower_case
 from pipelines.workloads.bep.documents.masking import NAME, RULES, Masked, Masker, mask_secrets, written
 from pipelines.workloads.bep.documents.names import Reader
 from pipelines.workloads.bep.documents.places import SLOTS, mask_places
-from pipelines.workloads.bep.documents.tagger import KINDS, runs, tagged
+from pipelines.workloads.bep.documents.tagger import TAGS, runs, tagged
 
 # Symbol fonts of word processors have their glyphs in the private-use area, at U+F000 plus the glyph's code.
 BULLETS, ERRORS, GLYPHS = json.loads(Path(__file__).with_suffix(".json").read_text()).values()
@@ -88,7 +88,7 @@ def clean(
         persons = [it for kind, it in sorted(add) if kind == "name" and there & {*re.findall(r"\w\w+", it.lower())}]
         reader = Reader(text, lower_case(text).union(words), mail, persons)
         text = masker.spans(text, "name", NAME, reader.names())
-        for kind in KINDS:
+        for kind in TAGS:
             if kind and (mask or kind != "telephone"):
                 kept = [said for its, said in keep if its == kind]
                 text = masker.spans(text, kind, MASK_OF[kind], runs(text, masker.tags, kind, kept))

@@ -20,7 +20,7 @@ from pipelines.workloads.bep.documents.lexicon import english, listed_names, low
 from pipelines.workloads.bep.documents.masking import ADDRESS
 
 # What a word may be, and the least probability that makes it one.
-KINDS = {"": 1.0, "name": 0.45, "telephone": 0.3, "address": 0.15, "project": 0.15, "client": 0.15, "site": 0.15}
+TAGS = {"": 1.0, "name": 0.45, "telephone": 0.3, "address": 0.15, "project": 0.15, "client": 0.15, "site": 0.15}
 SHARED = ("name", "client", "site")  # kinds of words that mean the same wherever they stand
 ORDINARY = 0.3  # the least probability for a term of building
 FEWEST = 60  # words and marks of a text; the rules alone read shorter ones
@@ -37,25 +37,24 @@ Floats = NDArray[np.float32]
 
 
 def tagged(text: str) -> bytes:
-    """Return for each character the number of its kind in KINDS, 0 if it is none."""
-    return b"".join(map(_tagged, PART.findall(text)))
+    """Return for each character the number of its kind in TAGS, 0 if it is none."""
+    short = len(TOKEN.findall(text)) < FEWEST
+    return bytes(len(text)) if short else b"".join(map(_tagged, PART.findall(text)))
 
 
 def _tagged(text: str) -> bytes:
     places, numbers = features(text)
     tags = bytearray(len(text))
-    if len(places) < FEWEST:
-        return bytes(tags)
     likely = probabilities(*weights(), numbers)
     words = [text[slice(*place)] for place in places]
     _, same, counts = np.unique(words, return_inverse=True, return_counts=True)
     names = [word[0].isupper() and len(word) > 2 for word in words]
-    for kind in map([*KINDS].index, SHARED):
+    for kind in map([*TAGS].index, SHARED):
         alike = np.bincount(same, likely[:, kind]) / counts
         likely[names, kind] = (likely[:, kind] + alike[same])[names] / 2
     best = likely[:, 1:].argmax(1) + 1
     ordinary = ORDINARY * np.array([word.lower() in terms() for word in words])
-    sure = likely[np.arange(len(best)), best] > np.maximum(np.array([*KINDS.values()])[best], ordinary)
+    sure = likely[np.arange(len(best)), best] > np.maximum(np.array([*TAGS.values()])[best], ordinary)
     kinds = [kind * (word not in "|\n") for kind, word in zip((best * sure).tolist(), words, strict=True)]
     for kind, group in groupby(range(len(kinds)), kinds.__getitem__):
         begin, *_, end = [edge for at in group for edge in places[at]]
@@ -66,7 +65,7 @@ def _tagged(text: str) -> bytes:
 def runs(text: str, tags: bytes, kind: str, keep: Collection[str] = ()) -> Iterator[tuple[int, int]]:
     """Yield (begin, end) of what is tagged as a kind, to the end of a word, but for parts of texts to `keep`."""
     end = 0
-    for run in re.finditer(re.escape(bytes([[*KINDS].index(kind)])) + b"+", tags):
+    for run in re.finditer(re.escape(bytes([[*TAGS].index(kind)])) + b"+", tags):
         whole, goes_on = WHOLE.search(text, *run.span()), text.endswith(ADDRESS, 0, run.start())
         if whole and whole.start() >= end and (goes_on or kind != "address" or _is_more_than_a_town(whole[0])):
             end = whole.end()
@@ -88,7 +87,7 @@ def weights() -> tuple[Floats, Floats]:
 
 def unpacked(held: Mapping[str, Floats]) -> tuple[Floats, Floats]:
     """Return the weights of a file's tensors: numbers of features, their weights in eight bits, and a scale."""
-    table = np.zeros((1 << BITS, len(KINDS)), np.float32)
+    table = np.zeros((1 << BITS, len(TAGS)), np.float32)
     table[held["features"]] = held["weights"] * held["scale"]
     return table, held["following"]
 
@@ -102,7 +101,7 @@ def features(text: str) -> tuple[list[tuple[int, int]], NDArray[np.int64]]:
     own = np.array(
         [[*looks(word), text[max(0, at - 1)].isspace()] for word, (at, _) in zip(words, places, strict=True)]
     )
-    own = own.astype(np.uint64).reshape(len(words), -1)
+    own = own.astype(np.uint64)
     around = np.pad(own, ((4, 5), (0, 0)))
     beside = {offset: around[4 + offset :][: len(own)] for offset in range(-4, 6)}
     rows = [*own.T, *(beside[offset][:, column] for offset, column in SEEN)]

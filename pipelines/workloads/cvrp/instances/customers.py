@@ -254,8 +254,8 @@ def _hours(path: Path, row: int, cells: Row) -> tuple[float, float]:
     texts = [_text(cells.get(what)) for what in ("open", "close")]
     if span := _text(cells.get("hours")):  # 8:00-17:30, or 8.00 - 17 Uhr
         texts = [HOUR.sub(r"\1\2\4:\3\5", each) for each in DASH.split(span, maxsplit=1)]
-        told = len(texts) == 2 and all(CLOCK.fullmatch(each) for each in texts if each)  # 1000 would mean 10:00
-        if not told or ("m" in texts[1] and "m" not in texts[0]):  # 1-3pm may open at one in the night
+        clear = len(texts) == 2 and all(CLOCK.fullmatch(each) for each in texts if each)  # 1000 would mean 10:00
+        if not clear or ("m" in texts[1] and "m" not in texts[0]):  # 1-3pm may open at one in the night
             raise UserError(f"{path}: row {row}: hours are {printable(repr(span), 40)}; type them as 8:00-17:30")
     opens = _number(path, row, "open", texts[0]) if texts[0] else 0.0
     closes = _number(path, row, "close", texts[1]) if texts[1] else float(MAX_COORDINATE)

@@ -42,6 +42,7 @@ def read_solomon(path: Path) -> list[Problem]:
 
 READERS: dict[str, Callable[[Path], list[Problem]]] = {".npz": read_npz, ".vrp": read_vrp, ".txt": read_solomon}
 INSTANCE = re.compile(rb"VEHICLE|DIMENSION|\A[\d\s.-]+\n")  # in instances, not in notes: titles, or numbers alone
+KEY = re.compile(r"(?<= without )(?=speed=|service_times=)")  # words of answers, which evaluations have as keys
 ENDINGS = (*READERS, *TABLES)
 NAMED = f"{', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
 
@@ -63,7 +64,7 @@ def read(path: Path, rounding: str | None = None, **words: float | None) -> dict
                     found[file.stem] = READERS[file.suffix.lower()](file)
                 continue
             table = read_table(file)
-            print(f"{file}: {table.found.replace(' without ', ' without evaluation.')}", file=sys.stderr)
+            print(f"{file}: {KEY.sub('evaluation.', table.found)}", file=sys.stderr)
             with as_user_error(f"{file}: "):
                 given = completed({**table.as_input(), **{word: at for word, at in words.items() if at is not None}})
             found[file.stem] = [problem_of(checked(RoutingInput, given, str(file)))]

@@ -33,7 +33,7 @@ KIND_OF = {"person": "name", "user": "name"}
 
 def pieces(plan: made_plans.Plan) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return (features, kinds) of some lines each."""
-    kinds, numbers = [*tagger.KINDS], tagger.features(plan.text)
+    kinds, numbers = [*tagger.TAGS], tagger.features(plan.text)
     marked, lines = np.zeros(len(plan.text), np.int64), plan.text.split("\n")
     starts = np.cumsum([0, *(len(line) + 1 for line in lines)])
     ends: dict[int, int] = {}
@@ -59,7 +59,7 @@ def embedded() -> Iterator[made_plans.Plan]:
             patch.setattr(cleaning, "tagged", lambda said: bytes(len(said)))
             found = cleaning.clean(text, mask=True, names=True).masked
         labels = [made_plans.Label(it.line - 1, it.kind, it.text) for it in found]
-        yield made_plans.Plan(path.stem, text, [it for it in labels if KIND_OF.get(it.kind, it.kind) in tagger.KINDS])
+        yield made_plans.Plan(path.stem, text, [it for it in labels if KIND_OF.get(it.kind, it.kind) in tagger.TAGS])
 
 
 def fitted(plans: list[made_plans.Plan], epochs: int = EPOCHS) -> tuple[np.ndarray, np.ndarray]:
@@ -70,7 +70,7 @@ def fitted(plans: list[made_plans.Plan], epochs: int = EPOCHS) -> tuple[np.ndarr
     row_of = np.zeros(1 << tagger.BITS, np.int64)  # 0 for features without a weight
     row_of[used] = np.arange(1, len(used) + 1)
     examples = [(torch.from_numpy(row_of[rows]), torch.from_numpy(kinds)) for rows, kinds in data]
-    size = len(tagger.KINDS)
+    size = len(tagger.TAGS)
     table = torch.zeros(len(used) + 1, size, requires_grad=True)
     following = torch.zeros(size, size, requires_grad=True)
     descent = torch.optim.Adagrad([table, following], lr=RATE)

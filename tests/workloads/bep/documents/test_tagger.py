@@ -1,6 +1,7 @@
 """What marked plans teach finds names, numbers and addresses in documents, beyond the rules."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -51,12 +52,13 @@ def test_probabilities_are_those_of_all_ways_to_name_the_kinds():
     assert np.allclose(tagger.probabilities(table, following, numbers), total / total.sum(1, keepdims=True), atol=1e-5)
 
 
-def test_a_long_text_is_read_in_parts_without_a_character_lost(monkeypatch):
+@pytest.mark.parametrize(("size", "kinds"), [(3000, 7), (150, 5)])  # a part may be shorter than what rules alone read
+def test_a_long_text_is_read_in_parts_without_a_character_lost(size, kinds, monkeypatch):
     text = "\n".join(plan.text for plan in plans("later"))
-    monkeypatch.setattr(tagger, "PART", tagger.re.compile(r"(?s).{1,3000}(?:\n|\Z)|.{3000}"))
+    monkeypatch.setattr(tagger, "PART", re.compile(rf"(?s).{{1,{size}}}(?:\n|\Z)|.{{{size}}}"))
     tags = tagger.tagged(text)
     assert len(tags) == len(text)
-    assert len(set(tags)) == len(tagger.KINDS)
+    assert len(set(tags)) >= kinds
     assert "".join(tagger.PART.findall("x" * 7000 + "\n" + text)) == "x" * 7000 + "\n" + text
 
 
